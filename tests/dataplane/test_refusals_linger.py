@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -76,11 +77,13 @@ async def refused(gateway: Gateway, first: bytes) -> Sender:
     """A client that has sent `first` and more than is read at once, and has been refused meanwhile. The clock
     stands: on a busy machine the time for which it may linger could be over before anybody looks."""
     gateway.clock.stop()
-    client = await asyncio.to_thread(Sender, gateway)
-    await client.send(first)
-    await until(lambda: gateway.worker.number_of_clients() == 1)
-    await until(lambda: the_client(gateway).phase is LINGERING or bool(gateway.records))
-    return client
+    with ExitStack() as closing:
+        client = closing.enter_context(await asyncio.to_thread(Sender, gateway))
+        await client.send(first)
+        await until(lambda: gateway.worker.number_of_clients() == 1)
+        await until(lambda: the_client(gateway).phase is LINGERING or bool(gateway.records))
+        closing.pop_all()
+        return client
 
 
 @pytest.mark.parametrize("case", CASES)

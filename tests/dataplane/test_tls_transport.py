@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-import ssl
 from pathlib import Path
 from typing import cast, final
 
@@ -15,9 +14,10 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from gateway.dataplane.edge.accept_phase import AcceptPhase, PendingConnection
-from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT, TlsTransport
+from gateway.dataplane.edge.tls_transport import MAX_WITHOUT_CONTENT
 from tests.dataplane.listener_tls import raw_client, tls_listener
 from tests.dataplane.test_tls_listeners import GET
+from tests.dataplane.tls_in_memory import TlsClient
 from tests.kit.backends import UpstreamConnection, serve
 from tests.kit.certificates import authority, client_context
 from tests.kit.messages import KIB, response
@@ -49,33 +49,6 @@ async def test_what_follows_the_end_of_tls_is_not_kept(testbed: Testbed, tmp_pat
         assert (await gateway.recorded()).status == 200
 
     assert grown < 16 * KIB, "kibibytes, of the 51200 that were sent"
-
-
-@final
-class Socket(asyncio.Transport):
-    """The transport of a socket that is never closed, and writes to `written`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += bytes(data)
-
-    def write_eof(self) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return False
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        pass
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
 
 
 @final
@@ -116,50 +89,34 @@ class Refusing(asyncio.Protocol):
         self.got += data
 
 
-@final
-class Connected:
-    """A client whose handshake with a `TlsTransport` before `protocol` is complete. Each step is a call."""
+def connected(folder: Path, protocol: asyncio.Protocol) -> TlsClient:
+    """A client whose handshake is complete."""
+    certificates = tls_listener(folder).certificates
+    assert certificates is not None
+    return TlsClient(certificates.context, client_context(authority()), protocol)
 
-    def __init__(self, folder: Path, protocol: asyncio.Protocol) -> None:
-        certificates = tls_listener(folder).certificates
-        assert certificates is not None
-        self.raw, self.broken = Socket(), list[str]()
-        loop = asyncio.get_running_loop()
-        self.server = TlsTransport(self.raw, certificates.context, loop, self.broken.append)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = client_context(authority())
-        self._client = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
-        complete = False
-        while not complete:
-            with contextlib.suppress(ssl.SSLWantReadError):
-                self._client.do_handshake()
-            self.server.feed(self._outgoing.read())
-            complete = self.server.handshake()
-            self._incoming.write(self.raw.written)
-            self.raw.written = b""
-        self.server.begin(protocol)
 
-    def records(self, count: int, size: int) -> bytes:
-        """So many records of the client, each with `size` bytes."""
-        for _ in range(count):
-            self._client.write(bytes(size))
-        return self._outgoing.read()
+def records(client: TlsClient, count: int, size: int) -> bytes:
+    """So many records of the client, each with `size` bytes."""
+    for _ in range(count):
+        client.send(size)
+    return client.records()
 
 
 async def test_what_waits_is_passed_on_before_the_end(tmp_path: Path) -> None:
     """The end of the socket may be reported while records wait that came before it."""
     protocol = Listening()
-    client = Connected(tmp_path, protocol)
+    client = connected(tmp_path, protocol)
     size = 200 * KIB
 
-    client.server.data_received(client.records(200, KIB))
+    client.transport.data_received(records(client, 200, KIB))
     assert 0 < len(protocol.got) < size
-    client.server.resume_reading()
-    client.server.eof_received()  # before it has read on
+    client.transport.resume_reading()
+    client.transport.eof_received()  # before it has read on
 
     for _ in range(10):
         await asyncio.sleep(0)
-        client.server.resume_reading()
+        client.transport.resume_reading()
     assert (len(protocol.got), protocol.ended_after) == (size, size)
 
 
@@ -168,14 +125,14 @@ async def test_what_waits_is_passed_on_before_the_end(tmp_path: Path) -> None:
 async def test_who_closes_its_side_reads_on(tmp_path: Path, record: int, more: int) -> None:
     """Records wait in OpenSSL when it closes its side, the last of them perhaps not whole."""
     protocol = Refusing()
-    client = Connected(tmp_path, protocol)
-    sent, rest = client.records(200 * KIB // record, record), client.records(1, record)
+    client = connected(tmp_path, protocol)
+    sent, rest = records(client, 200 * KIB // record, record), records(client, 1, record)
 
-    client.server.data_received(sent + rest[:more])
-    client.server.data_received(rest[more:])
+    client.transport.data_received(sent + rest[:more])
+    client.transport.data_received(rest[more:])
 
     assert not client.broken
-    assert len(protocol.got) == (200 * KIB // record + 1) * record
+    assert protocol.got == client.sent
 
 
 @final
