@@ -52,7 +52,7 @@ async def data_plane(
         else:
             worker = _own_worker(plan, certificates, logs, logs.access_log, observer)
             if late_parts.usage is not None and worker.context.usage is not None:
-                late_parts.usage.take = worker.context.usage.take
+                late_parts.usage.report = worker.context.usage.report
             named = zip(names_of(plan.settings.listen), plan.settings.listen, strict=True)
             found = {each: certificates.of_listeners[name] for name, each in named if each.tls is not None}
             plane = OwnWorker(worker, plan.settings.listen, sockets, found, logs.access_log)

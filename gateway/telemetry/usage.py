@@ -1,16 +1,18 @@
 """The usage counter of one process: which client has asked for which version of which operation.
 
-    decision  ->  UsageSubtotal, by all but the path  ->  operations  ->  rows  ->  take: UsageReport
+    decision  ->  UsageSubtotal, by all but the path  ->  operations  ->  rows  ->  report: UsageReport
 
 A request costs the append of its path. Operations are found for many paths together: in a tick of the worker
-where many wait, else for the next report. A client without a name counts under the product of its User-Agent
-once a request of that product has got a response below 400: whoever invents products without being served
-stays in `OTHER`. Nothing is dropped without a `Gap`. The bounds here keep a process small; those of the
-record are the database's.
+where many wait, else for the next report. That has all requests from before it was asked for, and counts
+subtotal by subtotal, in parts between which others are forwarded. A client without a name counts under the
+product of its User-Agent once a request of that product has got a response below 400: whoever invents
+products without being served stays in `OTHER`. Nothing is dropped without a `Gap`. The bounds here keep a
+process small; those of the record are the database's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
@@ -21,6 +23,7 @@ from gateway.core.decision.decision import EXECUTED, NegotiationResult, Resoluti
 from gateway.core.http.message import SAFE_METHODS
 from gateway.core.usage.operations import count_paths, operation_of
 from gateway.core.usage.record import NO_PRODUCT, OTHER, Count, Gap, RowKey, Scope, UsageReport
+from gateway.runtime.parts import in_parts
 from gateway.telemetry.request_record import RequestRecord
 
 DENIED: Final = "denied"
@@ -78,6 +81,11 @@ class UsageSubtotal:
         """Rows of paths that came before. A bounded table: clients choose paths."""
         self.line, self.begins, self.ends = b"-", 0, 0
         """The line of the last request's User-Agent, and its place. At first no request can have it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether requests wait whose operations are not found yet."""
+        return bool(self.paths or self.texts or self.repeats)
 
     def count(self, path: str) -> None:
         """Count a request. Its operation is found later."""
@@ -212,28 +220,30 @@ class UsageCounter:
             self._accepted.clear()
         self._now = now
 
-    def take(self) -> UsageReport | None:
-        """Take what was counted since the last report; None: nothing."""
-        self._count_all_paths()
-        self.tick()
+    async def report(self) -> UsageReport | None:
+        """Take what was counted since the last report, and close idle subtotals; None: nothing. Requests that
+        come meanwhile may be left for the next report."""
+        for part in in_parts(self._subtotals.items()):
+            for key, subtotal in part:
+                if subtotal.waits:
+                    self._count_paths(subtotal)
+                elif subtotal.resolution is not None:  # else it was closed between two parts
+                    self._forget(key, subtotal)
+            await asyncio.sleep(0)
         rows, gaps, self._rows, self._gaps = self._rows, tuple(self._gaps), {}, {}
-        for key in [key for key, count in rows.items() if not count.requests]:
-            del rows[key]  # its requests have moved
+        for moved in [moved for moved, count in rows.items() if not count.requests]:
+            del rows[moved]  # its requests have moved
         if not rows and not gaps:
             return None
         self._sequence += 1
         return UsageReport(self._incarnation, self._sequence, rows, gaps)
 
-    def _count_all_paths(self) -> None:
-        """Find the operations of all requests. A subtotal for which none waits is closed."""
-        for key, subtotal in list(self._subtotals.items()):
-            if subtotal.paths or subtotal.texts or subtotal.repeats:
-                self._count_paths(subtotal)
-            else:
-                if self.last.get(key[0]) is subtotal:
-                    del self.last[key[0]]
-                subtotal.resolution = None
-                del self._subtotals[key]
+    def _forget(self, key: _Key, subtotal: UsageSubtotal) -> None:
+        """Close a subtotal for which no request waits."""
+        if self.last.get(key[0]) is subtotal:
+            del self.last[key[0]]
+        subtotal.resolution = None
+        del self._subtotals[key]
 
     def _count_paths(self, subtotal: UsageSubtotal) -> None:
         texts, repeats = [*subtotal.texts, *subtotal.paths], subtotal.repeats
@@ -253,8 +263,8 @@ class UsageCounter:
 
     def _close(self) -> None:
         """Close all subtotals: the next requests count under other keys."""
-        self._count_all_paths()
         for subtotal in self._subtotals.values():
+            self._count_paths(subtotal)
             subtotal.resolution = None
         self._subtotals.clear()
         self.last.clear()

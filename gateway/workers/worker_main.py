@@ -92,6 +92,10 @@ class WorkerMain:
         self._stopping = False
         """Whether a stop signal has come while the main process was gone."""
         self._parts: WorkerParts | None = None
+        self._due: asyncio.Queue[messages.ReportRequest] = asyncio.Queue()
+        """Requests for reports that are not answered yet."""
+        self._reporting: asyncio.Task[None] | None = None
+        """Task that answers them: a report is made in parts, between which the worker serves."""
 
     async def run(self) -> None:
         """Follow the main process's messages until the end, then close the worker. Raises `StartupError`."""
@@ -129,6 +133,8 @@ class WorkerMain:
             stack.push_async_callback(parts.close)
             await parts.start()
         self._parts = parts
+        self._reporting = asyncio.get_running_loop().create_task(self._answer(parts), name="reports")
+        stack.push_async_callback(process.end_tasks, self._reporting)
         for message in self._early:
             parts.received(message)
         process.keep_for_long()
@@ -160,7 +166,16 @@ class WorkerMain:
         self._channel.send(messages.Stopped())
         if parts is not None:
             await parts.worker.drain(seconds)
-            self._channel.send(parts.report(messages.ReportRequest(0, counters=True), self._process_log))
+            await process.end_tasks(self._reporting)  # nothing follows the last report
+            await self._report(parts, messages.ReportRequest(0, counters=True))
+
+    async def _answer(self, parts: WorkerParts) -> None:
+        """Answer requests for reports, one after the other."""
+        while True:
+            await self._report(parts, await self._due.get())
+
+    async def _report(self, parts: WorkerParts, request: messages.ReportRequest) -> None:
+        self._channel.send(await parts.report(request, self._process_log))
 
     async def _end_as_orphan(self, parts: WorkerParts) -> None:
         """End as an orphan: free the addresses for the next gateway, and finish the requests under way."""
@@ -179,7 +194,7 @@ class WorkerMain:
         parts = self._parts
         match message:
             case messages.ReportRequest() if parts is not None:
-                self._channel.send(parts.report(message, self._process_log))
+                self._due.put_nowait(message)
             case messages.Do() if parts is not None:
                 parts.do(message.what)
             case messages.HeldBack() | messages.Leases() | messages.ClientUse() | messages.Deadlines():

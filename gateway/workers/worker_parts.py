@@ -187,7 +187,9 @@ class WorkerParts:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def report(self, beat: messages.ReportRequest, process_log: ProcessLog) -> messages.Report:
+    async def report(self, beat: messages.ReportRequest, process_log: ProcessLog) -> messages.Report:
+        counter = self.worker.context.usage
+        usage = None if counter is None else await counter.report()
         stats = read_stats()
         process = WorkerStats(
             cpu_seconds=stats.cpu_seconds, resident_bytes=stats.resident_bytes, open_fds=stats.open_fds
@@ -198,8 +200,7 @@ class WorkerParts:
             process_log_dropped=process_log.dropped,
         )
         counted = self.metrics.take() if beat.counters else None
-        usage = self.worker.context.usage
-        return messages.Report(beat.number, worker, counted, None if usage is None else usage.take())
+        return messages.Report(beat.number, worker, counted, usage)
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -45,6 +45,16 @@ def state(now: float) -> Batch:
 
 def report(sequence: int = 1, worker: str = "a") -> UsageReport:
     return UsageReport(worker, sequence, {(TODAY, LIST): Count(1, NOW, NOW)})
+
+
+def reports_of(*reports: UsageReport) -> Callable[[], Awaitable[UsageReport | None]]:
+    """A worker in this process, with these reports, and then none."""
+    left = iter(reports)
+
+    async def take() -> UsageReport | None:
+        return next(left, None)
+
+    return take
 
 
 @asynccontextmanager
@@ -97,9 +107,9 @@ async def test_a_killed_worker_marks_the_day(path: Path) -> None:
 
 
 async def test_answers_have_what_workers_and_this_process_have_just_counted(path: Path) -> None:
-    workers, own = Workers(), [report(1, worker="own")]
+    workers = Workers()
     async with keeper_of(path, workers) as keeper:
-        keeper.take = lambda: own.pop() if own else None
+        keeper.report = reports_of(report(1, worker="own"))
         workers.waiting.append(report(1))
         assert counted(await keeper.read(None, None)) == {LIST: 2}
         workers.waiting.append(report(2))
@@ -108,9 +118,8 @@ async def test_answers_have_what_workers_and_this_process_have_just_counted(path
 
 
 async def test_the_last_report_is_written_at_the_end(path: Path) -> None:
-    own = [report()]
     async with keeper_of(path) as keeper:
-        keeper.take = lambda: own.pop() if own else None
+        keeper.report = reports_of(report())
     record = read_files([path], None, None)
     assert counted(record) == {LIST: 1}
     assert record.gaps == ()
@@ -177,21 +186,25 @@ async def test_reports_do_not_pile_up_while_the_disk_hangs(
 
 async def test_a_bug_of_the_counter_stops_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with keeper_of(path) as keeper:
-        keeper.take = lambda: 1 // 0  # type: ignore[assignment, return-value]
+        keeper.report = lambda: 1 // 0  # type: ignore[assignment, return-value]
         keeper.received(report())
         await keeper.read(None, None)
         assert keeper.incomplete
-        keeper.take = lambda: None
+        keeper.report = reports_of()
         assert counted(await keeper.read(None, None)) == {LIST: 1}
     assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_gateway_gathers_by_itself(path: Path) -> None:
-    taken = asyncio.Event()
+    asked = asyncio.Event()
+
+    async def no_report() -> None:
+        asked.set()
+
     async with keeper_of(path) as keeper:
-        keeper.take = taken.set
+        keeper.report = no_report
         keeper.start()
-        await taken.wait()
+        await asked.wait()
     assert read_files([path], None, None).gaps == ()
 
 

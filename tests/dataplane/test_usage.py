@@ -3,15 +3,17 @@ client, with what it asked for and what became of it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
 from typing import Any, Final
 
 from gateway.core.days import DAY
 from gateway.core.fleet.admission import Access, ClientLimits, Maintenance
 from gateway.core.usage.record import Count, Gap, RowKey, Scope
-from gateway.telemetry.usage import MANY_PATHS, UsageCounter
+from gateway.runtime.parts import SMALL
+from gateway.telemetry.usage import MANY_PATHS, UsageCounter, UsageSubtotal
 from tests.dataplane.test_passive_observations import rolled_back
 from tests.dataplane.upgrades import ALLOWED, ASKS, echo
 from tests.kit.backends import serve
@@ -45,9 +47,9 @@ class Record:
         self.counts: dict[tuple[int, RowKey], Count] = {}
         self.gaps: list[Gap] = []
 
-    def take(self) -> Mapping[tuple[int, RowKey], Count]:
+    async def take(self) -> Mapping[tuple[int, RowKey], Count]:
         """All rows so far that have requests."""
-        report = self.counter.take()
+        report = await self.counter.report()
         if report is not None:
             for key, count in report.rows.items():
                 before = self.counts.get(key)
@@ -55,10 +57,10 @@ class Record:
             self.gaps += report.gaps
         return {key: count for key, count in self.counts.items() if count.requests}
 
-    def rows(self) -> Mapping[RowKey, int]:
+    async def rows(self) -> Mapping[RowKey, int]:
         """Requests by row, of all days."""
         found: Counter[RowKey] = Counter()
-        for (_, row), count in self.take().items():
+        for (_, row), count in (await self.take()).items():
             found[row] += count.requests
         return found
 
@@ -78,8 +80,8 @@ async def test_a_request_is_one_of_its_row(testbed: Testbed) -> None:
     for _ in range(2):
         assert (await gateway.request(nodes())).status == 200
 
-    assert record.take() == {(20_000, ROW): Count(2, NOON, NOON)}
-    assert record.counter.take() is None
+    assert await record.take() == {(20_000, ROW): Count(2, NOON, NOON)}
+    assert await record.counter.report() is None
 
 
 async def test_a_row_says_what_was_asked_and_what_became_of_it(testbed: Testbed) -> None:
@@ -91,7 +93,7 @@ async def test_a_row_says_what_was_asked_and_what_became_of_it(testbed: Testbed)
     await gateway.request(request("POST", "/v1/nodes", AGENT, body=b"{}"))
     await gateway.request(request("GET", "/", AGENT))
 
-    assert record.rows() == {
+    assert await record.rows() == {
         ROW: 1,
         ROW._replace(asked="1.91", result="above_max", version=""): 1,
         ROW._replace(requested="latest", asked="", version="1.90"): 1,
@@ -111,7 +113,7 @@ async def test_a_product_that_was_never_served_is_one_of_the_others(testbed: Tes
     await gateway.request(nodes("1.91"))
 
     refused = ROW._replace(asked="1.91", result="above_max", version="")
-    assert record.rows() == {refused._replace(client="other"): 4, ROW: 1, refused: 1}
+    assert await record.rows() == {refused._replace(client="other"): 4, ROW: 1, refused: 1}
 
 
 async def test_a_product_may_have_no_version(testbed: Testbed) -> None:
@@ -121,7 +123,7 @@ async def test_a_product_may_have_no_version(testbed: Testbed) -> None:
     for lines in (["User-Agent: plain", "Accept: */*"], ["Accept: */*", "User-Agent: plain"]):
         await gateway.request(request("GET", "/v1/nodes", version_line("1.31"), *lines))
 
-    assert record.rows() == {ROW._replace(client="plain"): 2}
+    assert await record.rows() == {ROW._replace(client="plain"): 2}
 
 
 async def test_a_client_without_a_product_is_none(testbed: Testbed) -> None:
@@ -131,7 +133,7 @@ async def test_a_client_without_a_product_is_none(testbed: Testbed) -> None:
     await gateway.request(nodes("1.31", ""))
 
     refused = ROW._replace(client="none", asked="1.91", result="above_max", version="")
-    assert record.rows() == {refused: 1, ROW._replace(client="none"): 1}
+    assert await record.rows() == {refused: 1, ROW._replace(client="none"): 1}
 
 
 async def test_one_connection_may_carry_requests_of_several_clients(testbed: Testbed) -> None:
@@ -161,7 +163,7 @@ async def test_one_connection_may_carry_requests_of_several_clients(testbed: Tes
             ).status == 200
 
     of_client = {"toolbox": 7 * 3, "toolboxes": 4 * 3, "none": 2 * 3}
-    assert record.rows() == {ROW._replace(client=name): number for name, number in of_client.items()}
+    assert await record.rows() == {ROW._replace(client=name): number for name, number in of_client.items()}
 
 
 async def test_a_named_client_is_known_by_its_name_alone(testbed: Testbed) -> None:
@@ -176,7 +178,7 @@ async def test_a_named_client_is_known_by_its_name_alone(testbed: Testbed) -> No
     found = counter.find(resolution, refused, refused.head.passthrough, "GET")
     found.count("/v1/nodes")
 
-    assert record.rows() == {ROW._replace(client="nightly", named=True): 1}
+    assert await record.rows() == {ROW._replace(client="nightly", named=True): 1}
 
 
 async def test_many_ids_are_one_operation(testbed: Testbed) -> None:
@@ -186,7 +188,7 @@ async def test_many_ids_are_one_operation(testbed: Testbed) -> None:
     for number in range(20):
         await client.request(nodes(path=f"/v1/nodes/{number}"))
 
-    assert record.rows() == {ROW._replace(operation="GET /v1/nodes/{id}"): 20}
+    assert await record.rows() == {ROW._replace(operation="GET /v1/nodes/{id}"): 20}
 
 
 async def test_a_request_that_is_decided_anew_moves(testbed: Testbed) -> None:
@@ -198,7 +200,7 @@ async def test_a_request_that_is_decided_anew_moves(testbed: Testbed) -> None:
     assert (await gateway.request(nodes("1.80"))).status == 406
 
     assert [message.one(VERSION_FIELD) for message in backend.requests] == ["1.90", "1.58"]
-    assert record.rows() == {
+    assert await record.rows() == {
         ROW._replace(requested="latest", asked="", version="1.58"): 1,
         ROW._replace(asked="1.80", result="above_max", version=""): 1,
     }
@@ -211,7 +213,7 @@ async def test_a_refused_request_moves_from_what_it_was_before(testbed: Testbed)
     assert (await gateway.request(nodes("1.80"))).status == 406
 
     refused = ROW._replace(client="other", asked="1.80", result="above_max", version="")
-    assert record.rows() == {refused: 1}
+    assert await record.rows() == {refused: 1}
 
 
 async def test_a_client_that_may_not_come_is_denied(testbed: Testbed) -> None:
@@ -221,7 +223,7 @@ async def test_a_client_that_may_not_come_is_denied(testbed: Testbed) -> None:
     reload(gateway, access=Access([], [ip_network("127.0.0.0/8")]))
     assert (await gateway.request(nodes())).status == 403
 
-    assert record.rows() == {ROW: 1, ROW._replace(result="denied", version=""): 1}
+    assert await record.rows() == {ROW: 1, ROW._replace(result="denied", version=""): 1}
 
 
 async def test_a_client_over_its_limits_has_asked_all_the_same(testbed: Testbed) -> None:
@@ -230,7 +232,7 @@ async def test_a_client_over_its_limits_has_asked_all_the_same(testbed: Testbed)
 
     assert [(await gateway.request(nodes())).status for _ in range(2)] == [200, 429]
 
-    assert record.rows() == {ROW: 2}
+    assert await record.rows() == {ROW: 2}
 
 
 async def test_in_maintenance_no_version_is_read(testbed: Testbed) -> None:
@@ -241,7 +243,7 @@ async def test_in_maintenance_no_version_is_read(testbed: Testbed) -> None:
     assert (await gateway.request(nodes())).status == 503
 
     closed = ROW._replace(requested="", asked="", result="unavailable", version="")
-    assert record.rows() == {ROW: 1, closed: 1}
+    assert await record.rows() == {ROW: 1, closed: 1}
 
 
 async def test_a_tunnel_counts_when_it_is_decided(testbed: Testbed) -> None:
@@ -252,10 +254,10 @@ async def test_a_tunnel_counts_when_it_is_decided(testbed: Testbed) -> None:
     asked = request("GET", "/v1/nodes", *ASKS, version_line("1.31"), AGENT)
     assert (await client.request(asked)).status == 101
 
-    assert record.rows() == {ROW: 1}
+    assert await record.rows() == {ROW: 1}
     client.reset()
     await gateway.recorded()
-    assert record.rows() == {ROW: 1}
+    assert await record.rows() == {ROW: 1}
 
 
 async def test_many_requests_are_counted_before_the_report_and_the_rest_with_it(testbed: Testbed) -> None:
@@ -267,7 +269,54 @@ async def test_many_requests_are_counted_before_the_report_and_the_rest_with_it(
             await client.request(nodes())
         record.counter.tick()
 
-    assert record.rows() == {ROW: 2 * MANY_PATHS}
+    assert await record.rows() == {ROW: 2 * MANY_PATHS}
+
+
+async def subtotals_of(gateway: Gateway, record: Record, number: int) -> Sequence[UsageSubtotal]:
+    """So many clients, each with a request that waits for the report."""
+    await gateway.request(nodes())
+    await record.take()
+    resolution, one = next(iter(gateway.worker.context.decision_cache.values())), gateway.records[-1]
+    found = []
+    for each in range(number):
+        one.client_name = f"team {each}"
+        found.append(record.counter.find(resolution, one, one.head.passthrough, "GET"))
+        found[-1].count("/v1/nodes")
+    return found
+
+
+async def test_a_report_on_a_thousand_subtotals_lets_requests_pass_and_misses_none(testbed: Testbed) -> None:
+    gateway, record = await recorded(testbed)
+    subtotals = await subtotals_of(gateway, record, 1000)
+
+    report = asyncio.ensure_future(record.counter.report())
+    counted = []
+    while not report.done():
+        before = sum(each.waits for each in subtotals)
+        await asyncio.sleep(0)
+        counted.append(before - sum(each.waits for each in subtotals))
+        for each in subtotals[0], subtotals[-1]:
+            each.count("/v1/nodes")
+    first, then = await report, await record.counter.report()
+
+    assert max(counted) <= SMALL, "so many are counted in one turn of the event loop"
+    assert first is not None
+    assert len(first.rows) == 1000, "nothing from before the report waits for the next one"
+    assert then is not None
+    requests = sum(count.requests for each in (first, then) for count in each.rows.values())
+    assert requests == 1000 + 2 * len(counted)
+
+
+async def test_a_subtotal_without_requests_is_closed_and_one_with_requests_stays(testbed: Testbed) -> None:
+    gateway, record = await recorded(testbed)
+    idle, busy = await subtotals_of(gateway, record, 2)
+
+    for _ in range(2):
+        assert await record.counter.report() is not None
+        busy.count("/v1/nodes")
+
+    assert idle.resolution is None
+    assert busy.resolution is not None
 
 
 async def test_paths_that_come_again_and_others_between_them_are_counted_alike(testbed: Testbed) -> None:
@@ -279,7 +328,7 @@ async def test_paths_that_come_again_and_others_between_them_are_counted_alike(t
             await client.request(nodes(path=f"/v1/{path}"))
         record.counter.tick()
 
-    assert record.rows() == {
+    assert await record.rows() == {
         ROW: MANY_PATHS + 4,
         ROW._replace(operation="GET /v1/ports"): MANY_PATHS + 4,
     }
@@ -294,9 +343,9 @@ async def test_what_is_known_of_paths_stays_small(testbed: Testbed) -> None:
 
     for _ in range(2):
         subtotal.paths += [f"/v1/x-{number}" for number in range(1000)] + ["/v1/" + "x" * 300]
-        record.take()
+        await record.take()
 
-    assert sum(record.rows().values()) == 1 + 2 * 1001
+    assert sum((await record.rows()).values()) == 1 + 2 * 1001
     assert len(subtotal.rows) < 100
     assert max(map(len, subtotal.rows)) < 300
 
@@ -314,7 +363,7 @@ async def test_a_day_has_its_own_rows_and_its_own_products(testbed: Testbed) -> 
     await client.request(nodes())
 
     refused = ROW._replace(client="other", asked="1.91", result="above_max", version="")
-    assert record.take() == {
+    assert await record.take() == {
         (20_000, ROW): Count(2, NOON, before),
         (20_001, refused): Count(1, record.now, record.now),
         (20_001, ROW): Count(1, record.now, record.now),
@@ -328,7 +377,7 @@ async def test_addresses_are_there_if_they_are_wanted(testbed: Testbed) -> None:
     for _ in range(2):
         await client.request(nodes())
 
-    assert record.take() == {(20_000, ROW): Count(2, NOON, NOON, ("127.0.0.1",))}
+    assert await record.take() == {(20_000, ROW): Count(2, NOON, NOON, ("127.0.0.1",))}
 
 
 async def test_without_anybody_who_takes_it_the_record_stays_small_and_says_so(
@@ -344,7 +393,7 @@ async def test_without_anybody_who_takes_it_the_record_stays_small_and_says_so(
             one.client_name = f"team {number}"
         record.counter.find(resolution, one, fields, "GET").count(f"/v1/part-{number}")
 
-    rows = record.rows()
+    rows = await record.rows()
     assert sum(rows.values()) == 31
     assert sum(row.named for row in rows) == 20, "names are never folded"
     assert {(gap.day, gap.service, gap.scope) for gap in record.gaps} == {

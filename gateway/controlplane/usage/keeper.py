@@ -38,6 +38,10 @@ _T = TypeVar("_T")
 _log = logging.getLogger("skewgate.usage")
 
 
+async def _nothing() -> None:
+    """Report of a process without a worker."""
+
+
 @final
 class UsageKeeper:
     """Keeper of the record of usage, from `start` to `close`, on the running loop.
@@ -50,8 +54,8 @@ class UsageKeeper:
         self._database = database
         self._state = state
         self._collect = collect
-        self.take: Callable[[], UsageReport | None] = lambda: None
-        """Returns what the worker in this process has counted since the last call. The worker sets it."""
+        self.report: Callable[[], Awaitable[UsageReport | None]] = _nothing
+        """Reports what the worker in this process has counted since the last call. The worker sets it."""
         self.incomplete = False
         """Whether the record of today is incomplete."""
         self._reports: list[UsageReport] = []
@@ -115,7 +119,7 @@ class UsageKeeper:
     async def _gather(self, *, commit: bool = True, last: bool = False) -> None:
         """Take what the worker in this process has counted; `commit`: and write what has come so far."""
         try:
-            self.received(self.take())
+            self.received(await self.report())
             if not commit:
                 return
             batch = self._state(time())
