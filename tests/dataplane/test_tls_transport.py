@@ -90,10 +90,12 @@ class Refusing(asyncio.Protocol):
 
 
 def connected(folder: Path, protocol: asyncio.Protocol) -> TlsClient:
-    """A client whose handshake is complete."""
+    """A client whose handshake is complete. Its secrets are in `folder`."""
     certificates = tls_listener(folder).certificates
     assert certificates is not None
-    return TlsClient(certificates.context, client_context(authority()), protocol)
+    context = client_context(authority())
+    context.keylog_filename = str(folder / "secrets")
+    return TlsClient(certificates.context, context, protocol)
 
 
 def records(client: TlsClient, count: int, size: int) -> bytes:
@@ -174,18 +176,23 @@ async def test_a_step_that_fails_is_no_reason_to_forget_the_others() -> None:
     assert len(reported) == 2
 
 
-def key_updates(count: int, secret: bytes) -> bytes:
-    """So many messages KeyUpdate (RFC 8446 4.6.3) of a client whose traffic secret this is, each a record of
-    its own. Python's ssl cannot send one. TLS_AES_256_GCM_SHA384."""
+def key_updates(count: int, secrets: Path, *, ask: bool = False) -> bytes:
+    """So many messages KeyUpdate (RFC 8446 4.6.3) of a client whose log of traffic secrets this is, each a
+    record of its own, its first ones. `ask`: for one in return. Python's ssl cannot send one.
+    TLS_AES_256_GCM_SHA384."""
 
     def expand(label: bytes, length: int) -> bytes:
         info = length.to_bytes(2, "big") + bytes([6 + len(label)]) + b"tls13 " + label + b"\0"
         return HKDFExpand(SHA384(), length, info).derive(secret)
 
+    lines = secrets.read_text().splitlines()
+    secret = bytes.fromhex(
+        next(line.split()[2] for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0"))
+    )
     records = b""
     for _ in range(count):
         key, nonce = expand(b"key", 32), expand(b"iv", 12)  # the number of each record is 0
-        message = b"\x18\0\0\1\0" + b"\x16"
+        message = b"\x18\0\0\1" + bytes([ask]) + b"\x16"
         head = b"\x17\3\3" + (len(message) + 16).to_bytes(2, "big")
         records += head + AESGCM(key).encrypt(nonce, message, head)
         secret = expand(b"traffic upd", 48)
@@ -203,9 +210,7 @@ async def test_a_client_that_sends_nothing_but_key_updates_is_cut_off(
     loop = asyncio.get_running_loop()
     async with raw_client(gateway) as client:
         assert await client.do(lambda tls: tls.cipher()) == ("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)
-        lines = (tmp_path / "secrets").read_text().splitlines()
-        secret = next(line.split()[2] for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0"))
-        updates = key_updates(3000, bytes.fromhex(secret))
+        updates = key_updates(3000, tmp_path / "secrets")
         assert len(updates) > 4 * MAX_WITHOUT_CONTENT
         with contextlib.suppress(ConnectionError):
             await loop.sock_sendall(client.socket, updates)
@@ -213,3 +218,19 @@ async def test_a_client_that_sends_nothing_but_key_updates_is_cut_off(
                 pass
 
     assert gateway.metric("skewgate_client_errors_total", reason="tls_record") == 1
+
+
+@pytest.mark.parametrize("count", [2, 640], ids=["few", "many"])
+async def test_key_updates_get_no_answer_after_the_end(tmp_path: Path, count: int) -> None:
+    """OpenSSL makes answers even after its close_notify. A transport whose side is closed refuses them by an
+    error, which would end the tick of all deadlines."""
+    client = connected(tmp_path, Listening())
+    client.transport.write_eof()
+    written = client.socket.written
+
+    client.socket.read(key_updates(count, tmp_path / "secrets", ask=True))
+    client.transport.close()
+
+    assert client.socket.closed
+    assert not client.broken
+    assert client.socket.written == written

@@ -57,6 +57,8 @@ class TlsTransport:
         self._reading = False
         self._resumes = False
         self._closing = False
+        self._wrote_eof = False
+        """Whether the sending side was closed: nothing can be written any more, not even by OpenSSL."""
         self._ended = False
         """Whether the socket has ended: the client sends no more. Earlier bytes may still wait here."""
         self._eof = False
@@ -293,6 +295,7 @@ class TlsTransport:
         """Close the sending side: announce to the client that nothing more is written."""
         if not self._closing:
             self._send_close_notify()
+            self._wrote_eof = True
             self._raw.write_eof()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -333,8 +336,11 @@ class TlsTransport:
         self._flush()
 
     def _flush(self) -> None:
-        if self._outgoing.pending and not self._raw.is_closing():
-            self._raw.write(self._outgoing.read())
+        if self._outgoing.pending:
+            data = self._outgoing.read()
+            # OpenSSL answers key updates even after its close_notify. Those answers are dropped.
+            if not self._wrote_eof and not self._raw.is_closing():
+                self._raw.write(data)
 
     def get_extra_info(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as asyncio has it
         """Information of the socket's transport, by `name`; `ssl_object` is OpenSSL's object."""
