@@ -20,7 +20,7 @@ from gateway.controlplane.change_log import ChangeLog
 from gateway.controlplane.ejection_log import EjectionLog
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.otel import start_tracing
-from gateway.telemetry.recent import HourlyTraffic, Rates, RecentRequests, totals
+from gateway.telemetry.recent import HourlyTraffic, Rates, RecentRequests
 from gateway.telemetry.tracing import Tracing
 from gateway.workers.request_recorder import open_access_log
 
@@ -81,7 +81,7 @@ async def sampling(plan: Plan, agreed: GatewayAgreement) -> AsyncIterator[Sample
     holder, metrics, replication = plan.known.snapshot_holder, plan.metrics, agreed.replication
     recent = RecentRequests(metrics.served, monotonic)
     rates = Rates(metrics.request_counts, monotonic)
-    traffic = HourlyTraffic(lambda: totals(metrics.request_counts()), monotonic)
+    traffic = HourlyTraffic(metrics.traffic, monotonic)
     change_log = ChangeLog(
         monotonic,
         recent.last_hour,

@@ -18,7 +18,7 @@ from gateway.core.fleet.snapshot import Snapshot, SnapshotSource
 from gateway.telemetry.collector import Collector
 from gateway.telemetry.counters import UNROUTED, Counted, Counters, OwnerCounters, ServiceCounters
 from gateway.telemetry.process_stats import ProcessStats, read_stats
-from gateway.telemetry.recent import RequestCounts
+from gateway.telemetry.recent import RequestCounts, TrafficCounts
 from gateway.telemetry.request_record import RequestRecord
 from gateway.telemetry.series.declaring import BACKEND, PROCESS, Cell, Counter, Gauge, HistogramSeries, Series
 from gateway.telemetry.series.now import Now
@@ -156,6 +156,10 @@ class Metrics:
                 each.requests, each.negotiations, each.cell(OfService.requests_refused)
             ),
         )
+
+    def traffic(self) -> Mapping[str, TrafficCounts]:
+        """Returns the number of requests since the start by service: see `CountsByService`."""
+        return CountsByService(self._counters.services, lambda each: TrafficCounts.of(each.requests))
 
     def evidence(self, service: str) -> Mapping[tuple[str, str, bool], int]:
         """Returns requests of a service since the start, by the keys of `OfGate.evidence`."""

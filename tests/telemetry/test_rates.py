@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from gateway.core.decision.decision import NegotiationResult
 from gateway.core.dialect import RequestedKind
+from gateway.runtime.parts import SMALL
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent import NO_RATES, Rates, RequestCounts, ServiceRates
 from tests.telemetry.builders import record, snapshot_holder
@@ -135,3 +137,32 @@ async def test_samples_are_taken_from_the_start_to_the_end(monkeypatch: pytest.M
     after = taken
     await asyncio.sleep(0.01)
     assert taken == after
+
+
+class ManyServices(dict[str, RequestCounts]):
+    """The counts of a thousand services, and how many of them were looked at."""
+
+    def __init__(self) -> None:
+        super().__init__({f"s{number}": RequestCounts({(200, "b"): 0}, {}, {}) for number in range(1000)})
+        self.looked_at = 0
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.looked_at += 1
+        return super().get(name, default)
+
+
+async def test_a_sample_of_a_thousand_services_lets_requests_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rates, "every", 0.001)
+    services, looked_at = ManyServices(), []
+    rates = Rates(lambda: services)
+    rates.start()
+    while len(rates._samples) < 2:
+        before = services.looked_at
+        await asyncio.sleep(0)
+        looked_at.append(services.looked_at - before)
+        if sum(looked_at):  # while the sample is taken
+            services.pop("s999", None)
+            services["new"] = RequestCounts({(200, "b"): 7}, {}, {})
+    rates.close()
+    assert max(looked_at) <= SMALL, "so many are looked at in one turn of the event loop"
+    assert rates._samples[-1][1].keys() == {f"s{number}" for number in range(999)}

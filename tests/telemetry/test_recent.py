@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent import (
     SPAN,
     HourlyTraffic,
     LastHour,
     RecentRequests,
-    RequestCounts,
     TrafficCounts,
-    totals,
 )
+from tests.telemetry.builders import record, snapshot_holder
 
 
 class SampledProcess:
@@ -127,6 +127,9 @@ def test_no_more_than_an_hour_is_kept() -> None:
     assert traffic.minutes("metal") == [TrafficCounts(1)] * 60
 
 
-def test_totals_are_those_of_all_statuses_and_backends() -> None:
-    counts = RequestCounts({(200, "a"): 3, (503, "a"): 1, (500, "b"): 1, (404, "b"): 1}, {}, {})
-    assert totals({"metal": counts}) == {"metal": TrafficCounts(6, 2)}
+def test_traffic_is_that_of_all_statuses_and_backends() -> None:
+    metrics = Metrics()
+    metrics.watch(snapshot_holder())
+    for status, backend in (200, "old"), (503, "old"), (500, "new"), (404, "new"):
+        metrics.record(record(status=status, backend=backend))
+    assert metrics.traffic()["baremetal"] == TrafficCounts(4, 2)
