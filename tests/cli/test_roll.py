@@ -17,6 +17,7 @@ from aiohttp import web
 
 from gateway.assembly import Gateway
 from gateway.cli import wait
+from gateway.cli.admin_client import AdminClient
 from gateway.cli.roll import command
 from gateway.cli.roll.gate import GateResult, judge
 from gateway.cli.roll.progress import Progress, report_lines
@@ -458,6 +459,23 @@ async def test_a_dry_run_names_who_asks_for_latest(bed: Bed, session: aiohttp.Cl
     assert code == 0
     assert out.endswith("a higher maximum changes `latest` for (requests): (nova-compute) (1)\n")
     assert bed.installer.calls == []
+
+
+async def test_a_dry_run_reads_the_status_no_more_often_for_more_members(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, send = [], AdminClient.request
+
+    def request(client: AdminClient, method: str, path: str, *more: Any) -> tuple[int, bytes]:
+        asked.append(path)
+        return send(client, method, path, *more)
+
+    monkeypatch.setattr(AdminClient, "request", request)
+    code, out, _ = await bed.roll("--dry-run")
+
+    assert code == 0
+    assert [f"[{number}/3] api-{number}" in out for number in (1, 2, 3)] == [True] * 3
+    assert asked.count("/status") == 2, "to find the service, and to plan"
 
 
 async def test_a_member_that_goes_down_while_it_is_judged_ends_the_upgrade(

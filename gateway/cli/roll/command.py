@@ -15,7 +15,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -222,17 +222,25 @@ class _Roll:
         if progress.passes < len(self.before) and not progress.prepared:
             self._execute(self.before[progress.passes])
         progress.prepared = True
-        while members := self._plan():
-            done, self.member = len(progress.finished), members[0].name
-            title = f"[{done + 1}/{done + len(members)}] {self.member}"
-            _print(f"{title} ({members[0].range}): drain")
+        for left in self._before_each(members):
+            done, self.member = len(progress.finished), left[0].name
+            title = f"[{done + 1}/{done + len(left)}] {self.member}"
+            _print(f"{title} ({left[0].range}): drain")
             if self.dry_run:
-                self._foresee(members[0])
+                self._foresee(left[0])
             else:
-                self._member(members[0], title)
+                self._member(left[0], title)
             self.member = ""
         if not progress.skipped:
             progress.passes, progress.prepared = progress.passes + 1, False
+
+    def _before_each(self, members: Sequence[Planned]) -> Iterator[Sequence[Planned]]:
+        """Return what is left before each member, planned anew unless nothing is done that changes it."""
+        if self.dry_run:
+            yield from (members[number:] for number in range(len(members)))
+        else:
+            while members := self._plan():
+                yield members
 
     def _plan(self) -> Sequence[Planned]:
         """Plan what is left of the present pass. Raises `AdminError` if another upgrade is under way."""

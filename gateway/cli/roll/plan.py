@@ -28,7 +28,8 @@ def make_plan(
     names of those that somebody else has drained. Members in `finished` are done, whatever they show.
     `by`: the name that this upgrade gives to its drains; what it has left drained comes first."""
     backends: Mapping[str, Any] = service["backends"]
-    left = [name for name in service["oldest_first"] if name not in finished]
+    done = set(finished)
+    left = [name for name in service["oldest_first"] if name not in done]
     own = [name for name in left if backends[name].get("drained_by") == by]
     skipped = [name for name in left if backends[name]["drained"] and name not in own]
     names = own + [name for name in left if not backends[name]["drained"]]
