@@ -88,7 +88,7 @@ class Channel(asyncio.Protocol):
         while len(found) - start >= _LENGTH.size and not self._closed:
             (length,) = _LENGTH.unpack_from(found, start)
             if length > MAX_SIZE:
-                self._abort("a message of %d bytes", length)
+                self._refuse("a message of %d bytes", length)
                 return
             end = start + _LENGTH.size + length
             if len(found) < end:
@@ -102,12 +102,16 @@ class Channel(asyncio.Protocol):
         try:
             message = loads(data)
         except Exception:  # noqa: BLE001 - whatever a wrong pickle raises
-            self._abort("an invalid message", exc_info=True)
+            self._refuse("an invalid message", exc_info=True)
             return
         self._on_message(message)
 
-    def _abort(self, what: str, *details: object, exc_info: bool = False) -> None:
+    def _refuse(self, what: str, *details: object, exc_info: bool = False) -> None:
         _log.error("the other end of a channel has sent " + what, *details, exc_info=exc_info)
+        self.abort()
+
+    def abort(self) -> None:
+        """Cut the channel, as if the other end was gone. Does nothing unless it is open."""
         if self._transport is not None:
             self._transport.abort()
 

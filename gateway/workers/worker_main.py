@@ -170,9 +170,14 @@ class WorkerMain:
             await self._report(parts, messages.ReportRequest(0, counters=True))
 
     async def _answer(self, parts: WorkerParts) -> None:
-        """Answer requests for reports, one after the other."""
-        while True:
-            await self._report(parts, await self._due.get())
+        """Answer requests for reports in turn. A bug cuts the channel: this worker ends after the requests in
+        flight, and the main process puts another one in its place."""
+        try:
+            while True:
+                await self._report(parts, await self._due.get())
+        except Exception:  # noqa: BLE001 - logged: no bug in a report may cut a request
+            _log.exception("this worker ends because of a bug in the gateway")
+            self._channel.abort()
 
     async def _report(self, parts: WorkerParts, request: messages.ReportRequest) -> None:
         self._channel.send(await parts.report(request, self._process_log))

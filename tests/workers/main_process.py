@@ -150,6 +150,13 @@ class MainProcess:
                 self._something.clear()
                 await self._something.wait()
 
+    async def gone(self) -> None:
+        """Wait until the worker has closed the channel."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.hung_up:
+                self._something.clear()
+                await self._something.wait()
+
     def of(self, kind: type[Said]) -> list[Said]:
         """What the worker has said of a kind."""
         return [message for message in self.said if isinstance(message, kind)]

@@ -6,10 +6,12 @@ import asyncio
 import os
 import shutil
 import signal
+from _thread import allocate_lock
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -350,6 +352,33 @@ async def test_an_orphan_accepts_nobody_refuses_no_version_and_ends(api: Scripte
             "worker 0: the main process is gone: this worker accepts no more, and ends after the requests "
             "in flight, at most 60 s"
         ) in logged
+
+
+class Unreportable(int):
+    """A number that reaches the worker as a lock: its report cannot be sent, as by a bug of the gateway."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return allocate_lock, ()
+
+
+async def test_a_bug_in_a_report_is_logged_and_ends_it_after_the_requests_in_flight(
+    api: ScriptedBackend,
+) -> None:
+    """Its main process, which gets no reports any more, puts another worker in its place."""
+    async with main_process_of(service_of(api), agreed=OFFERED) as main:
+        await main.begin()
+        client = await main.client()
+        assert (await client.request(get())).status == 200
+        await client.send(get()[:20])
+
+        main.send(ReportRequest(Unreportable(), counters=True))
+        await main.gone()
+        await client.send(get()[20:])
+        assert (await client.response()).status == 200
+        code, logged = await main.ended()
+        assert code == 0
+        assert "this worker ends because of a bug in the gateway" in logged
+        assert "cannot pickle '_thread.lock' object" in logged
 
 
 async def refused_at(host: str, port: int) -> None:
