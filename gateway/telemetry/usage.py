@@ -204,8 +204,10 @@ class UsageCounter:
             if len(accepted) >= MAX_PRODUCTS:
                 self._gap(subtotal, Scope.CLIENTS, f"more than {MAX_PRODUCTS} products on one day")
                 return
-            self._close()
             accepted.add(product)
+            for key, each in list(self._subtotals.items()):
+                if each.product == product and each.row.service == subtotal.row.service:
+                    self._close(key, each)  # the next requests have a row of their own
         self._add(subtotal, f"{path}\n", 1, client=product)
         self._add(subtotal, f"{path}\n", -1)
 
@@ -216,7 +218,8 @@ class UsageCounter:
                 self._count_paths(subtotal)
         now = float(int(self._clock()))
         if now // DAY != self._now // DAY:
-            self._close()
+            for key, subtotal in list(self._subtotals.items()):
+                self._close(key, subtotal)
             self._accepted.clear()
         self._now = now
 
@@ -228,7 +231,7 @@ class UsageCounter:
                 if subtotal.waits:
                     self._count_paths(subtotal)
                 elif subtotal.resolution is not None:  # else it was closed between two parts
-                    self._forget(key, subtotal)
+                    self._close(key, subtotal)
             await asyncio.sleep(0)
         rows, gaps, self._rows, self._gaps = self._rows, tuple(self._gaps), {}, {}
         for moved in [moved for moved, count in rows.items() if not count.requests]:
@@ -237,13 +240,6 @@ class UsageCounter:
             return None
         self._sequence += 1
         return UsageReport(self._incarnation, self._sequence, rows, gaps)
-
-    def _forget(self, key: _Key, subtotal: UsageSubtotal) -> None:
-        """Close a subtotal for which no request waits."""
-        if self.last.get(key[0]) is subtotal:
-            del self.last[key[0]]
-        subtotal.resolution = None
-        del self._subtotals[key]
 
     def _count_paths(self, subtotal: UsageSubtotal) -> None:
         texts, repeats = [*subtotal.texts, *subtotal.paths], subtotal.repeats
@@ -261,13 +257,13 @@ class UsageCounter:
             _log.exception("requests of %s are missing in the record of usage", subtotal.row.service)
             self._gap(subtotal, Scope.ALL, "a bug in the gateway: requests could not be counted")
 
-    def _close(self) -> None:
-        """Close all subtotals: the next requests count under other keys."""
-        for subtotal in self._subtotals.values():
-            self._count_paths(subtotal)
-            subtotal.resolution = None
-        self._subtotals.clear()
-        self.last.clear()
+    def _close(self, key: _Key, subtotal: UsageSubtotal) -> None:
+        """Close a subtotal, so that further requests count in another one."""
+        self._count_paths(subtotal)
+        subtotal.resolution = None
+        del self._subtotals[key]
+        if self.last.get(key[0]) is subtotal:
+            del self.last[key[0]]
 
     def _add(self, subtotal: UsageSubtotal, text: str, times: int, client: str = "") -> None:
         """Add `times` requests with each path of a text. `client`: if it is not that of the subtotal."""

@@ -319,6 +319,18 @@ async def test_a_subtotal_without_requests_is_closed_and_one_with_requests_stays
     assert busy.resolution is not None
 
 
+async def test_a_product_that_is_new_leaves_what_others_have_asked_for_the_report(testbed: Testbed) -> None:
+    gateway, record = await recorded(testbed)
+    subtotals = await subtotals_of(gateway, record, 3)
+
+    await gateway.request(nodes(agent="User-Agent: newcomer/1"))
+
+    assert all(each.waits and each.resolution is not None for each in subtotals)
+    rows = await record.rows()
+    assert rows[ROW._replace(client="newcomer")] == 1
+    assert sum(rows.values()) == 1 + 3 + 1
+
+
 async def test_paths_that_come_again_and_others_between_them_are_counted_alike(testbed: Testbed) -> None:
     gateway, record = await recorded(testbed)
     client = await gateway.client()
