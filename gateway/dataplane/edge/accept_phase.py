@@ -314,6 +314,8 @@ class PendingConnection:
         self._stage = _FIRST_BYTE
         self._buffer = b""
         self._paused = False
+        self._ended = False
+        """Whether the client has closed its sending side while a handshake step was due."""
         self._address = ""
         self._scheme = "http"
         self._tls: TlsTransport | None = None
@@ -344,8 +346,10 @@ class PendingConnection:
         self._go_on()
 
     def eof_received(self) -> bool:
-        """Let the transport close: a client that ends before HTTP gets no answer."""
-        return False
+        """Let the transport close: a client that ends before HTTP gets no answer. But a step that is due may
+        reach HTTP: in TLS 1.3 requests may come together with the last message of the handshake."""
+        self._ended = self._stage == _HANDSHAKE and self.queued
+        return self._ended
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._stage != _ENDING:
@@ -448,8 +452,8 @@ class PendingConnection:
             return
         if complete:
             self._begin_https(tls)
-        elif self._received > MAX_HANDSHAKE:
-            self._count("oversized")
+        elif self._ended or self._received > MAX_HANDSHAKE:
+            self._count("closed" if self._ended else "oversized")
             self._close()
         else:
             self._read_more()
@@ -472,6 +476,8 @@ class PendingConnection:
         self._read_more()
         self._home.accept_phase_ended(self)
         tls.begin(cast(asyncio.Protocol, client))
+        if self._ended:
+            tls.eof_received()
 
     def _begin_http(self) -> None:
         rest, self._buffer = self._buffer, b""

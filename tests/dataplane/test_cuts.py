@@ -1,0 +1,345 @@
+"""One client connection from its first byte to its last, without sockets: cuts of its bytes change nothing.
+
+The same bytes come plain or over TLS, with a PROXY header or without, cut anywhere, and each piece before or
+after what the one before leads to; perhaps the end of the client's side follows at once. The responses, what
+backends get, and the end are always those of the bytes in one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Final, NamedTuple, final
+
+import h11
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.dataplane.edge.accept_phase import ListenerFilter
+from gateway.settings.sections.listen import Listen
+from gateway.tls.server import ServerCertificates
+from tests.dataplane.listener_tls import tls_listener
+from tests.fuzz.memory import Configured, Gateway, MemoryTransport, configured, run_with_gateway
+from tests.kit.certificates import authority, client_context
+from tests.kit.examples import examples
+from tests.kit.messages import KIB, SMUGGLED, chunked, request, request_head, response, version_line
+
+POST: Final = "POST /v1/nodes HTTP/1.1"
+PEER: Final = "127.0.0.1"
+PROXY_HEADER: Final = b"PROXY TCP4 192.0.2.7 192.0.2.8 40000 443\r\n"
+TUNNELLED: Final = bytes(range(256)) * 200
+SWITCHED: Final = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+CONFIGURATION: Final = f"""
+listen: {PEER}:0
+admin: {{listen: {PEER}:0}}
+access_log: {{format: off}}
+trusted_proxies: [{PEER}]
+limits: {{head: 8KiB, line: 1KiB, body: 200KiB, replay_body: 32KiB}}
+services:
+  ironic:
+    dialect: ironic
+    upgrade: [websocket]
+    backends: [{{name: a, url: 'http://127.0.0.1:9', versions: 1.1-1.90}}]
+"""
+
+
+def upgrade(protocol: str) -> bytes:
+    return request("GET", "/v1/console", "Connection: Upgrade", f"Upgrade: {protocol}")
+
+
+REFUSED: Final = request("POST", "/v1/nodes", version_line("1.999"), body=b"x" * 2000)
+CASES: Final[dict[str, tuple[bytes, tuple[int, ...]]]] = {
+    "pipelined": (b"".join(request("GET", f"/v1/nodes/{number}") for number in range(4)), (200,) * 4),
+    "small-bodies": (
+        request("POST", body=b"hello")
+        + request_head("Transfer-Encoding: chunked", start=POST)
+        + chunked(b"a", b"bc", b"d" * 100)
+        + request(),
+        (200, 200, 200),
+    ),
+    "streamed": (request("PUT", body=TUNNELLED * 3) + request(), (200, 200)),
+    "streamed-chunks": (
+        request_head("Transfer-Encoding: chunked", start=POST) + chunked(*[TUNNELLED] * 3) + request(),
+        (200, 200),
+    ),
+    "empty-lines": (b"\r\n" + request() + b"\r\n" + request("HEAD"), (200, 200)),
+    "expected": (
+        request("POST", "/v1/nodes", "Expect: 100-continue", body=b"hello") + request(),
+        (100, 200, 200),
+    ),
+    "refused-version": (REFUSED * 2 + request(), (406, 406, 200)),
+    "refused-version-in-chunks": (
+        request_head(version_line("1.999"), "Transfer-Encoding: chunked", start=POST)
+        + chunked(b"x" * 1000, b"y")
+        + request(),
+        (406, 200),
+    ),
+    "no-http": (request() + b"\x16\3\1", (200, 400)),
+    "large-head": (request() + request_head("X-Filler: y", *["X: y"] * 2000) + SMUGGLED, (200, 431)),
+    "broken-field": (request() + request_head("X : y") + SMUGGLED, (200, 400)),
+    "broken-chunk": (
+        request_head("Transfer-Encoding: chunked", start=POST) + b"5\r\nhello5\r\nhello\r\n" + SMUGGLED,
+        (400,),
+    ),
+    "large-body": (request("PUT", body=b"x" * 201 * KIB) + SMUGGLED, (413,)),
+    "large-body-in-chunks": (
+        request_head("Transfer-Encoding: chunked", start=POST) + chunked(*[b"x" * 67 * KIB] * 3) + SMUGGLED,
+        (413,),
+    ),
+    "last": (request("GET", "/v1/nodes", "Connection: close") + SMUGGLED, (200,)),
+    "tunnel": (upgrade("websocket") + TUNNELLED, (101,)),
+    "tunnel-behind-a-request": (REFUSED + request() + upgrade("websocket") + TUNNELLED * 3, (406, 200, 101)),
+    "no-tunnel": (upgrade("other") + request(), (200, 200)),
+}
+
+
+class Course(NamedTuple):
+    """How the bytes come."""
+
+    tls: ssl.TLSVersion | None
+    proxy_header: bool
+    cuts: Sequence[tuple[int, int]]
+    """Positions modulo the length, and after how many turns of the loop the bytes from there on come."""
+    ends: bool
+    """Whether the client closes its side, in the same turn as its last byte."""
+
+
+WHOLE: Final = Course(None, proxy_header=False, cuts=(), ends=False)
+POSITIONS: Final = st.integers(-300, 300) | st.integers(0, 1 << 18)
+
+
+def courses(data: bytes) -> st.SearchStrategy[Course]:
+    """Ways in which these bytes may come: lines and chunks are cut near their ends in particular."""
+    ends = [found.start() + near for found in list(re.finditer(b"\n", data))[:64] for near in (-1, 0, 1)]
+    positions = st.sampled_from(ends) | POSITIONS
+    return st.builds(
+        Course,
+        st.sampled_from((None, ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)),
+        st.booleans(),
+        st.lists(st.tuples(positions, st.integers(0, 3)), max_size=8),
+        st.booleans(),
+    )
+
+
+class Outcome(NamedTuple):
+    """What came of the client's bytes."""
+
+    responses: bytes
+    """All that the client has got, without the fields that differ each time."""
+    ended: bool
+    """Whether the gateway has ended its side."""
+    received: bytes
+    """All whole requests that backends have got, and what came through a tunnel."""
+
+    def difference(self, other: Outcome) -> str:
+        """The first one, in few words: pytest would compare all bytes for minutes."""
+        if self.ended != other.ended:
+            return f"ended: {self.ended} and {other.ended}"
+        for one, two in ((self.responses, other.responses), (self.received, other.received)):
+            if one != two:
+                pairs = enumerate(zip(one, two, strict=False))
+                at = next((at for at, (a, b) in pairs if a != b), min(len(one), len(two)))
+                return f"at {at}: {one[at : at + 300]!r} and {two[at : at + 300]!r}"
+        return ""
+
+
+@final
+class Server:
+    """One connection of a backend: serves each whole request, and passes back what comes through a tunnel."""
+
+    def __init__(self, transport: MemoryTransport, received: list[bytes]) -> None:
+        self._transport = transport
+        self._received = received
+        self._connection = h11.Connection(h11.SERVER)
+        self._request: h11.Request
+        self._body = b""
+        self._switched = False
+        transport.on_bytes = self._receive
+
+    def _receive(self, data: bytes) -> None:
+        if self._switched:
+            self._received.append(data)
+            self._transport.deliver(data)
+            return
+        self._connection.receive_data(data)
+        while (event := self._connection.next_event()) is not h11.NEED_DATA and event is not h11.PAUSED:
+            if isinstance(event, h11.Request):
+                self._request = event
+            elif isinstance(event, h11.Data):
+                self._body += event.data
+            elif isinstance(event, h11.EndOfMessage):
+                self._respond(self._request)
+
+    def _respond(self, asked: h11.Request) -> None:
+        self._received.append(b"%b %b %b\n" % (asked.method, asked.target, self._body))
+        self._body = b""
+        if (b"upgrade", b"websocket") in asked.headers:
+            self._switched = True
+            self._transport.deliver(SWITCHED)
+            return
+        body = b"" if asked.method == b"HEAD" else asked.target
+        self._transport.deliver(response(200, f"Content-Length: {len(asked.target)}", body=body))
+        self._connection.send(h11.Response(status_code=200, headers=[(b"Content-Length", b"0")]))
+        self._connection.send(h11.EndOfMessage())
+        self._connection.start_next_cycle()
+
+
+async def deliver(client: MemoryTransport, data: bytes, cuts: Sequence[tuple[int, int]]) -> None:
+    """Let these bytes come, cut there."""
+    turns = {position % len(data): number for position, number in cuts}
+    for begin, end in pairwise(sorted({0, *turns, len(data)})):
+        for _ in range(turns.get(begin, 0)):
+            await asyncio.sleep(0)
+        if not client.closing:
+            client.deliver(data[begin:end])
+
+
+@final
+class TlsClient:
+    """The client's end of TLS, in memory."""
+
+    def __init__(self, client: MemoryTransport, version: ssl.TLSVersion) -> None:
+        context = client_context(authority())
+        context.maximum_version = version
+        self._client = client
+        self._taken = 0
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    def goes_on(self) -> bool:
+        """Take what has come of the handshake; whether it goes on with an answer to this."""
+        self._take()
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            assert self._outgoing.pending, "no answer"
+            return True
+        return False
+
+    def _take(self) -> None:
+        self._incoming.write(self._client.written[self._taken :])
+        self._taken = len(self._client.written)
+
+    def records(self) -> bytes:
+        """What it has encrypted since this was last asked."""
+        return self._outgoing.read()
+
+    def send(self, data: bytes, *, end: bool) -> None:
+        """Encrypt this, and the end."""
+        self._tls.write(data)
+        if end:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self._tls.unwrap()
+
+    def received(self) -> bytes:
+        """All that has come. The end of it is said in TLS, too."""
+        self._take()
+        data, ended = b"", False
+        while not ended:
+            try:
+                piece = self._tls.read(1 << 20)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                piece = b""
+            data += piece
+            ended = not piece
+        assert ended == (self._client.wrote_eof or self._client.closing)
+        return data
+
+
+@cache
+def _configured() -> Configured:
+    return configured(CONFIGURATION)
+
+
+_CHANGING: Final = re.compile(rb"(?:Date|Connection|[A-Za-z-]*Request-Id): [^\r]*\r\n")
+"""Fields that differ each time. `Connection` tells whether the client's end was known."""
+
+
+def outcome(data: bytes, course: Course, certificates: ServerCertificates) -> Outcome:
+    """What comes of a client's bytes."""
+    found: list[Outcome] = []
+
+    async def script(gateway: Gateway) -> None:
+        received: list[bytes] = []
+
+        def serve(transport: MemoryTransport) -> None:
+            Server(transport, received)
+
+        gateway.loop.serve = serve
+        listen = Listen(PEER, 0, proxy_protocol=course.proxy_header)
+        listener = ListenerFilter(gateway.worker, listen, certificates if course.tls else None)
+        client = MemoryTransport(gateway.loop, listener.connect(), PEER)
+        begin = PROXY_HEADER if course.proxy_header else b""
+        tls = None if course.tls is None else TlsClient(client, course.tls)
+        if tls is None:
+            cuts = [(position + len(begin), turns) for position, turns in course.cuts]
+            await deliver(client, begin + data, cuts)
+        else:
+            while tls.goes_on():
+                await deliver(client, begin + tls.records(), course.cuts)
+                await gateway.loop.settle()
+                begin = b""
+            tls.send(data, end=course.ends)
+            await deliver(client, tls.records(), course.cuts)
+        if course.ends and not client.closing:
+            client.deliver_eof()
+        await gateway.loop.settle()
+        written = client.written if tls is None else tls.received()
+        ended = client.wrote_eof or client.closing
+        found.append(Outcome(_CHANGING.sub(b"", written), ended, b"".join(received)))
+        await gateway.lose_all()
+
+    run_with_gateway(_configured(), script)
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> ServerCertificates:
+    found = tls_listener(tmp_path_factory.mktemp("tls")).certificates
+    assert found is not None
+    return found
+
+
+def expected(case: str, certificates: ServerCertificates) -> Outcome:
+    """What comes of the bytes in one piece, which is right."""
+    data, statuses = CASES[case]
+    whole = outcome(data, WHOLE, certificates)
+    found = tuple(map(int, re.findall(rb"HTTP/1\.1 (\d+) ", whole.responses)))
+    assert found == statuses
+    assert b"/smuggled" not in whole.received
+    if "tunnel" in case and 101 in statuses:
+        assert whole.responses.endswith(TUNNELLED)
+        assert whole.received.endswith(TUNNELLED)
+    return whole
+
+
+def test_requests_and_an_end_may_follow_the_handshake_at_once(certificates: ServerCertificates) -> None:
+    """In TLS 1.3 the client may send them with its last message. The end is read before that is handled."""
+    right = expected("pipelined", certificates)
+    course = WHOLE._replace(tls=ssl.TLSVersion.TLSv1_3, ends=True)
+    found = outcome(CASES["pipelined"][0], course, certificates)
+    assert not found.difference(right._replace(ended=True))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cuts_change_nothing(certificates: ServerCertificates, case: str) -> None:
+    """Neither do TLS, the PROXY header and the end of the client's side."""
+    right, (data, statuses) = expected(case, certificates), CASES[case]
+
+    @settings(max_examples=examples(15))
+    @given(courses(data))
+    def law(course: Course) -> None:
+        found = outcome(data, course, certificates)
+        ends = course.ends and 101 not in statuses  # one side of a tunnel may end alone
+        assert not found.difference(right._replace(ended=right.ended or ends))
+
+    law()
