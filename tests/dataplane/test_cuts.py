@@ -55,6 +55,10 @@ def upgrade(protocol: str) -> bytes:
 
 
 REFUSED: Final = request("POST", "/v1/nodes", version_line("1.999"), body=b"x" * 2000)
+FIELDS: Final = [f"X-Filler: {'x' * 500}"] * 15
+LONGEST_HEAD: Final = request(
+    "GET", "/v1/nodes", *FIELDS, "X: " + "x" * (8 * KIB - 15 * 512 - len(request()) - 5)
+)
 CASES: Final[dict[str, tuple[bytes, tuple[int, ...]]]] = {
     "pipelined": (b"".join(request("GET", f"/v1/nodes/{number}") for number in range(4)), (200,) * 4),
     "small-bodies": (
@@ -82,6 +86,9 @@ CASES: Final[dict[str, tuple[bytes, tuple[int, ...]]]] = {
         (406, 200),
     ),
     "no-http": (request() + b"\x16\3\1", (200, 400)),
+    "long-line": (request() + b"GET /" + b"x" * 9 * KIB + b" HTTP/1.1\r\n\r\n" + SMUGGLED, (200, 414)),
+    "longest-line": (request("GET", "/v1/" + "x" * (KIB - len("GET /v1/ HTTP/1.1"))) + request(), (200, 200)),
+    "longest-head": (LONGEST_HEAD + request(), (200, 200)),
     "large-head": (request() + request_head("X-Filler: y", *["X: y"] * 2000) + SMUGGLED, (200, 431)),
     "broken-field": (request() + request_head("X : y") + SMUGGLED, (200, 400)),
     "broken-chunk": (
@@ -328,6 +335,14 @@ def test_requests_and_an_end_may_follow_the_handshake_at_once(certificates: Serv
     course = WHOLE._replace(tls=ssl.TLSVersion.TLSv1_3, ends=True)
     found = outcome(CASES["pipelined"][0], course, certificates)
     assert not found.difference(right._replace(ended=True))
+
+
+def test_the_end_of_the_longest_line_may_be_cut(certificates: ServerCertificates) -> None:
+    """A part of its CRLF does not count as a part of the line."""
+    right = expected("longest-line", certificates)
+    for length in (KIB, KIB + 1):
+        course = WHOLE._replace(cuts=[(length, 1)])
+        assert not outcome(CASES["longest-line"][0], course, certificates).difference(right)
 
 
 @pytest.mark.parametrize("case", CASES)

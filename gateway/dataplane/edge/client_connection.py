@@ -308,11 +308,12 @@ class ClientConnection(Downstream):
         if len(HEAD_END) <= end <= limits.head:
             self._buffer = data[end:]
             return data[:end]
-        one_line = b"\n" not in data[: limits.line + 2]
+        longest_line = limits.line + len(b"\r\n")  # of which a part may still have to come
+        one_line = b"\n" not in data[:longest_line]
+        if len(data) >= longest_line and one_line:
+            raise FramingError("line_too_long", 414)
         if len(data) > limits.head:
             raise FramingError("head_too_large", 414 if one_line else 431)
-        if len(data) > limits.line and one_line:
-            raise FramingError("line_too_long", 414)
         if data.count(b"\n") != data.count(b"\r\n"):  # the client may wait for a response to this
             raise FramingError("line_end")
         self._await_head(len(data))
