@@ -21,6 +21,7 @@ from gateway.admin.context import AdminAccess, AdminContext
 from gateway.admin.explaining import DescriptionError, explain_described
 from gateway.admin.guard import Guard, WrongTokens, guard_requests
 from gateway.admin.responses import finish_head, json_response, render_errors, text_response
+from gateway.admin.status_document import status_document
 from gateway.admin.ui.controls import add_control_routes
 from gateway.admin.ui.page_responses import PAGE_RESPONSES, PageResponses, render_pages
 from gateway.admin.ui.routes import add_page_routes
@@ -136,7 +137,7 @@ class _Endpoints:
 
     async def status(self, request: web.Request) -> web.StreamResponse:
         await self._context.refresh(counters=False)
-        return json_response(views.status(self._context.status()))
+        return json_response(await status_document(self._context.status()))
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         query = request.query
@@ -165,4 +166,4 @@ class _Endpoints:
             body = {"error": error, "problems": list(result.problems), "restart_needed": list(result.restart)}
             return json_response(body, status=400)
         pending = await pending_for(self._context, None)
-        return json_response({**views.status(self._context.status()), "pending": pending})
+        return json_response({**await status_document(self._context.status()), "pending": pending})

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple, final
 
 from aiohttp import web
 
-from gateway.admin import views
 from gateway.admin.context import AdminContext
 from gateway.admin.effects import (
     above_maximum,
@@ -28,6 +27,7 @@ from gateway.admin.effects import (
     warning_of,
 )
 from gateway.admin.responses import json_response
+from gateway.admin.status_document import status_document
 from gateway.admin.ui.page_responses import read_query
 from gateway.controlplane.stores.store import StoreError
 from gateway.core.fleet.backend import Member
@@ -136,11 +136,11 @@ class _CommandEndpoints:
         service = request.match_info["service"]
         view_of(self._context, service)  # an unknown service is reported before a wrong body
         key, text = _parse_body(await request.read())
-        return self._status(await pin(self._context, service, key, text))
+        return await self._status(await pin(self._context, service, key, text))
 
     async def unpin(self, request: web.Request) -> web.StreamResponse:
         await request.read()
-        return self._status(await apply(self._context, request.match_info["service"], Pin(None)))
+        return await self._status(await apply(self._context, request.match_info["service"], Pin(None)))
 
     async def raise_floor(self, request: web.Request) -> web.StreamResponse:
         service = request.match_info["service"]
@@ -156,11 +156,11 @@ class _CommandEndpoints:
             reason = refuses_unversioned(view.service, floor)
         if reason is not None:
             raise web.HTTPConflict(text=reason)
-        return self._status(await apply(self._context, service, Raise(floor)))
+        return await self._status(await apply(self._context, service, Raise(floor)))
 
     async def lower_floor(self, request: web.Request) -> web.StreamResponse:
         await request.read()
-        return self._status(await apply(self._context, request.match_info["service"], Raise(None)))
+        return await self._status(await apply(self._context, request.match_info["service"], Raise(None)))
 
     async def set_drained(self, request: web.Request) -> web.StreamResponse:
         await request.read()
@@ -168,12 +168,12 @@ class _CommandEndpoints:
         query = read_query(request, ("by", "served") if drained else ("by",))
         by = printable(query.get("by", ""), MAX_QUOTED)
         command = Drain(names["backend"], drained=drained, by=by, served="served" in query)
-        return self._status(await set_drained(self._context, names["service"], command))
+        return await self._status(await set_drained(self._context, names["service"], command))
 
-    def _status(self, result: CommandResult) -> web.StreamResponse:
+    async def _status(self, result: CommandResult) -> web.StreamResponse:
         return json_response(
             {
-                **views.status(self._context.status()),
+                **await status_document(self._context.status()),
                 "kept": result.saved,
                 "pending": result.pending,
                 "warning": result.warning,
@@ -200,7 +200,7 @@ class _CommandEndpoints:
                 )
             there = named([f"{each.id} ({each.name})" for each in report.replicas]) or "none"
             raise web.HTTPNotFound(text=f"there is no replica {replica[:MAX_QUOTED]!a}; there are: {there}")
-        return json_response(views.status(self._context.status()))
+        return json_response(await status_document(self._context.status()))
 
 
 @contextmanager

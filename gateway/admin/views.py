@@ -5,7 +5,7 @@ The shape of `/status` is a public contract: scripts read it. Pure: no request, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -25,8 +25,8 @@ from gateway.telemetry.neighbours import (
 from gateway.telemetry.status import BackendStatus, GatewayStatus, ServiceStatus, WorkerState
 
 
-def status(gateway: GatewayStatus) -> dict[str, Any]:
-    """Makes the JSON values of `GET /status`."""
+def status(gateway: GatewayStatus, services: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes the JSON values of `GET /status`. `services`: what `service` makes, by name."""
     return {
         "generation": gateway.snapshot.generation,
         "build": gateway.build._asdict(),
@@ -34,7 +34,7 @@ def status(gateway: GatewayStatus) -> dict[str, Any]:
         "workers": [_worker(each) for each in gateway.workers],
         "agreement": None if gateway.agreement is None else _agreement(gateway.agreement),
         "engine": None if gateway.engine is None else _engine(gateway.engine),
-        "services": {each.name: _service(each) for each in gateway.services()},
+        "services": services,
     }
 
 
@@ -79,7 +79,8 @@ def _replica(replica: ReplicaReport) -> dict[str, Any]:
     return {**replica._asdict(), "holds": list(replica.holds), "differs": list(replica.differs)}
 
 
-def _service(service: ServiceStatus) -> dict[str, Any]:
+def service(service: ServiceStatus) -> dict[str, Any]:
+    """Makes the JSON values of one service in `GET /status`."""
     view, scheme = service.view, service.scheme
     offer, pin, raised = view.offer, view.members.pin, view.members.raised.floor
     shown: dict[str, Any] = {

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, final
 
 from aiohttp import web
 
-from gateway.admin import views
 from gateway.admin.commands import member_of, pending_for, read_ceiling, view_of
 from gateway.admin.context import AdminContext
 from gateway.admin.responses import json_response
+from gateway.admin.status_document import status_document
 from gateway.admin.ui.page_responses import read_query
 from gateway.controlplane.sight import Sight
 from gateway.controlplane.stores.store import StoreError
@@ -123,8 +123,8 @@ class _Wait:
         ended: dict[str, object] = {"asked": self.asked, "holds": not waits, "waits_for": list(waits)}
         if waits:
             return ended
-        status = views.status(self.context.status())
-        return ended | {"status": status | ({"evidence": self._evidence()} if self.wanted.judged else {})}
+        evidence = {"evidence": self._evidence()} if self.wanted.judged else {}
+        return ended | {"status": await status_document(self.context.status()) | evidence}
 
     def _evidence(self) -> Mapping[str, object]:
         """What each live replica has counted to judge the backend, by an id that its process alone has."""

@@ -224,11 +224,12 @@ class GatewayStatus:
     def service(self, name: str) -> ServiceStatus | None:
         """Makes the status of one service; None: it is not configured."""
         view = self.snapshot.views.get(name)
-        return None if view is None else self._of(view)
+        return None if view is None else self.of(view)
 
     def services(self) -> Iterator[ServiceStatus]:
         """Makes the status of each service on demand, in the configuration's order."""
-        return map(self._of, self.snapshot.views.values())
+        return map(self.of, self.snapshot.views.values())
 
-    def _of(self, view: ServiceView) -> ServiceStatus:
+    def of(self, view: ServiceView) -> ServiceStatus:
+        """Makes the status of a service of the snapshot."""
         return ServiceStatus(self, view, self.rates(view.service.name))

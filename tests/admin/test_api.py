@@ -304,7 +304,7 @@ async def test_a_bug_is_500_and_logged_and_the_listener_goes_on(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("secret detail")
 
-    monkeypatch.setattr("gateway.admin.api.views.status", broken)
+    monkeypatch.setattr("gateway.admin.status_document.views.status", broken)
     response = await testbed.send("GET", "/status")
 
     assert response.status == 500

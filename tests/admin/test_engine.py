@@ -19,7 +19,7 @@ REPORT = EngineReport("haproxy", "2.6.12", 7, "", {"a": 3, "b": 0}, {"a": 1}, 1,
 
 def status(report: EngineReport | None) -> dict[str, Any]:
     bed = AdminTestbed(SnapshotHolder(Snapshot.configured([], now=0.0)), engine=report)
-    return views.status(bed.status())
+    return views.status(bed.status(), {})
 
 
 def test_status_says_what_goes_past_the_gateway_and_why_something_does_not() -> None:

@@ -624,7 +624,7 @@ async def test_R_B7_a_bug_writes_one_traceback_a_minute(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("secret detail")
 
-    monkeypatch.setattr("gateway.admin.api.views.status", broken)
+    monkeypatch.setattr("gateway.admin.status_document.views.status", broken)
     for _ in range(5):
         peer = await admin.peer()
         peer.send(admin.request("/status"))
