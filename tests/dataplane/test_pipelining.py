@@ -153,6 +153,23 @@ async def test_a_fin_between_two_requests_closes_the_connection(testbed: Testbed
     await until(lambda: not gateway.worker._clients)
 
 
+@pytest.mark.parametrize("size", [2, 4096], ids=["few", "more-than-is-read"])
+async def test_requests_behind_the_last_one_do_not_reset_its_response(testbed: Testbed, size: int) -> None:
+    """The gateway drains, so it answers only the first one. If it closed while others are unread, the client
+    would lose what it has not read of that response."""
+    gateway, backend = await testbed.gateway_and_backend(always(response(200, body=b"x" * 8 * MIB)))
+    client = await gateway.client(small_buffer=16 * KIB)
+    gateway.worker.context.draining = True
+    client.writer.write(request() + request("GET", "/v1/x", f"X-Long: {'y' * 1000}") * size)
+
+    answer = await client.response()
+
+    assert len(answer.body) == 8 * MIB
+    assert answer.every("connection") == ["close"]
+    assert await client.ended() == (b"", False)
+    assert len(backend.requests) == 1
+
+
 # --- what waits is bounded ---------------------------------------------------------------------------------
 
 

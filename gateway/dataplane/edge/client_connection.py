@@ -422,9 +422,9 @@ class ClientConnection(Downstream):
         if not keep or (self.peer.certificate is not None and self._has_expired()):
             if self.phase not in _ENDING:
                 self._timeouts = timeouts_of(exchange)
-                if exchange.body_received:
+                if exchange.body_received and not self._buffer:
                     self.close()
-                else:
+                else:  # more may be on its way, which must not reset the response
                     self._linger()
             return
         if not self.congested:

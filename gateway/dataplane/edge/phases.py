@@ -26,7 +26,7 @@ class ClientPhase(IntEnum):
     TUNNELLING = 5
     """Phase of a client connection: it is one end of a tunnel."""
     LINGERING = 6
-    """Phase of a client connection: a refusal and the end are written; for a while, input is dropped."""
+    """Phase of a client connection: the last response is written; for a while, input is dropped."""
     CLOSING = 7
     """Phase of a client connection: it closes at once or when everything is written; nothing is read."""
     CLOSED = 8
