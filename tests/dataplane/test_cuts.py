@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple, final
@@ -198,6 +198,15 @@ class Server:
         self._connection.start_next_cycle()
 
 
+def serving(received: list[bytes]) -> Callable[[MemoryTransport], None]:
+    """A backend whose connections are such servers."""
+
+    def serve(transport: MemoryTransport) -> None:
+        Server(transport, received)
+
+    return serve
+
+
 async def deliver(client: MemoryTransport, data: bytes, cuts: Sequence[tuple[int, int]]) -> None:
     """Let these bytes come, cut there."""
     turns = {position % len(data): number for position, number in cuts}
@@ -277,11 +286,7 @@ def outcome(data: bytes, course: Course, certificates: ServerCertificates) -> Ou
 
     async def script(gateway: Gateway) -> None:
         received: list[bytes] = []
-
-        def serve(transport: MemoryTransport) -> None:
-            Server(transport, received)
-
-        gateway.loop.serve = serve
+        gateway.loop.serve = serving(received)
         listen = Listen(PEER, 0, proxy_protocol=course.proxy_header)
         listener = ListenerFilter(gateway.worker, listen, certificates if course.tls else None)
         client = MemoryTransport(gateway.loop, listener.connect(), PEER)
@@ -343,6 +348,27 @@ def test_the_end_of_the_longest_line_may_be_cut(certificates: ServerCertificates
     for length in (KIB, KIB + 1):
         course = WHOLE._replace(cuts=[(length, 1)])
         assert not outcome(CASES["longest-line"][0], course, certificates).difference(right)
+
+
+@pytest.mark.parametrize("before", [b"", request()], ids=["first", "later"])
+def test_an_empty_line_that_comes_cut_does_not_change_the_time_of_an_idle_client(before: bytes) -> None:
+    """Its first byte could have been the beginning of a head, which has less time."""
+
+    async def script(gateway: Gateway) -> None:
+        gateway.loop.serve = serving([])
+        deadlines = []
+        for cuts in ([], [(1, 1)]):
+            client = gateway.client()
+            if before:
+                client.deliver(before)
+                await gateway.loop.settle()
+            await deliver(client, b"\r\n", cuts)
+            (connection,) = gateway.worker._clients
+            deadlines.append(connection.deadline)
+            await gateway.lose_all()
+        assert deadlines[0] == deadlines[1]
+
+    run_with_gateway(_configured(), script)
 
 
 @pytest.mark.parametrize("case", CASES)

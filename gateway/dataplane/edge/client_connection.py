@@ -301,8 +301,10 @@ class ClientConnection(Downstream):
             self._empty_line_before = self.requests
             data = self._buffer = data[2:]
             if not data:
-                if self.phase is not IDLE:
+                if self.phase is not IDLE:  # the first byte of the line may have begun a head
                     self.phase = IDLE
+                    if self.requests:
+                        self.deadline = self.context.now + self.context.timeouts.client_idle
                 return None
         end = data.find(HEAD_END) + len(HEAD_END)  # smaller than len(HEAD_END) if not found
         if len(HEAD_END) <= end <= limits.head:
