@@ -8,7 +8,6 @@ backends get, and the end are always those of the bytes in one piece.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import ssl
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from gateway.dataplane.edge.accept_phase import ListenerFilter
 from gateway.settings.sections.listen import Listen
 from gateway.tls.server import ServerCertificates
 from tests.dataplane.listener_tls import tls_listener
+from tests.dataplane.tls_in_memory import ClientTls
 from tests.fuzz.memory import Configured, Gateway, MemoryTransport, configured, run_with_gateway
 from tests.kit.certificates import authority, client_context
 from tests.kit.examples import examples
@@ -217,58 +217,11 @@ async def deliver(client: MemoryTransport, data: bytes, cuts: Sequence[tuple[int
             client.deliver(data[begin:end])
 
 
-@final
-class TlsClient:
-    """The client's end of TLS, in memory."""
-
-    def __init__(self, client: MemoryTransport, version: ssl.TLSVersion) -> None:
-        context = client_context(authority())
-        context.maximum_version = version
-        self._client = client
-        self._taken = 0
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
-
-    def goes_on(self) -> bool:
-        """Take what has come of the handshake; whether it goes on with an answer to this."""
-        self._take()
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            assert self._outgoing.pending, "no answer"
-            return True
-        return False
-
-    def _take(self) -> None:
-        self._incoming.write(self._client.written[self._taken :])
-        self._taken = len(self._client.written)
-
-    def records(self) -> bytes:
-        """What it has encrypted since this was last asked."""
-        return self._outgoing.read()
-
-    def send(self, data: bytes, *, end: bool) -> None:
-        """Encrypt this, and the end."""
-        self._tls.write(data)
-        if end:
-            with contextlib.suppress(ssl.SSLWantReadError):
-                self._tls.unwrap()
-
-    def received(self) -> bytes:
-        """All that has come. The end of it is said in TLS, too."""
-        self._take()
-        data, ended = b"", False
-        while not ended:
-            try:
-                piece = self._tls.read(1 << 20)
-            except ssl.SSLWantReadError:
-                break
-            except ssl.SSLZeroReturnError:
-                piece = b""
-            data += piece
-            ended = not piece
-        assert ended == (self._client.wrote_eof or self._client.closing)
-        return data
+def context_for(version: ssl.TLSVersion) -> ssl.SSLContext:
+    """That of a client with at most this version."""
+    context = client_context(authority())
+    context.maximum_version = version
+    return context
 
 
 @cache
@@ -291,22 +244,28 @@ def outcome(data: bytes, course: Course, certificates: ServerCertificates) -> Ou
         listener = ListenerFilter(gateway.worker, listen, certificates if course.tls else None)
         client = MemoryTransport(gateway.loop, listener.connect(), PEER)
         begin = PROXY_HEADER if course.proxy_header else b""
-        tls = None if course.tls is None else TlsClient(client, course.tls)
+        tls = None if course.tls is None else ClientTls(context_for(course.tls))
         if tls is None:
             cuts = [(position + len(begin), turns) for position, turns in course.cuts]
             await deliver(client, begin + data, cuts)
         else:
-            while tls.goes_on():
-                await deliver(client, begin + tls.records(), course.cuts)
+            while not tls.handshake(client.written):
+                answer = tls.records()
+                assert answer
+                await deliver(client, begin + answer, course.cuts)
                 await gateway.loop.settle()
                 begin = b""
-            tls.send(data, end=course.ends)
+            tls.send(data)
+            if course.ends:
+                tls.end()
             await deliver(client, tls.records(), course.cuts)
         if course.ends and not client.closing:
             client.deliver_eof()
         await gateway.loop.settle()
-        written = client.written if tls is None else tls.received()
-        ended = client.wrote_eof or client.closing
+        written, ended = client.written, client.wrote_eof or client.closing
+        if tls is not None:
+            written, announced = tls.received(written)
+            assert announced == ended
         found.append(Outcome(_CHANGING.sub(b"", written), ended, b"".join(received)))
         await gateway.lose_all()
 

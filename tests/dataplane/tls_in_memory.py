@@ -72,6 +72,57 @@ class Socket(asyncio.Transport):
 
 
 @final
+class ClientTls:
+    """The client's end of TLS: it is given all that the gateway has written, and asked for what it sends."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self._taken = 0
+
+    def handshake(self, written: bytes) -> bool:
+        """Go on with the handshake; whether it is complete on this side."""
+        self._take(written)
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def _take(self, written: bytes) -> None:
+        self._incoming.write(written[self._taken :])
+        self._taken = len(written)
+
+    def records(self) -> bytes:
+        """What it has encrypted since this was last asked."""
+        return self._outgoing.read()
+
+    def send(self, data: bytes) -> None:
+        """Encrypt this."""
+        self._tls.write(data)
+
+    def end(self) -> None:
+        """Encrypt its close_notify."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+
+    def received(self, written: bytes) -> tuple[bytes, bool]:
+        """All content from the gateway, and whether its close_notify has come. To be asked once."""
+        self._take(written)
+        data = b""
+        while True:
+            try:
+                piece = self._tls.read(MOST)
+            except ssl.SSLWantReadError:
+                return data, False
+            except ssl.SSLZeroReturnError:
+                piece = b""
+            if not piece:
+                return data, True
+            data += piece
+
+
+@final
 class TlsClient:
     """A client whose handshake with a `TlsTransport` is complete, and what it sends.
 
@@ -88,58 +139,35 @@ class TlsClient:
         self.socket, self.broken = Socket(), list[str]()
         """`broken`: the reasons for which the gateway has broken off."""
         self.transport = TlsTransport(self.socket, server, asyncio.get_running_loop(), self.broken.append)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = client.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
-        self._taken = 0
+        self._tls = ClientTls(client)
         self.sent = b""
         """Content so far."""
         self.has_ended = False
         complete = ready = False
-        while not complete:
-            with contextlib.suppress(ssl.SSLWantReadError):
-                self._tls.do_handshake()
-                if not ready:
-                    early(self)
-                ready = True
-            self.transport.feed(self.records())
-            complete = self.transport.handshake()
-            self._take()
-        while not ready:
-            self._tls.do_handshake()
-            ready = True
+        while not (complete and ready):
+            if not ready and (ready := self._tls.handshake(self.socket.written)):
+                early(self)
+            if not complete:
+                self.transport.feed(self.records())
+                complete = self.transport.handshake()
         self.transport.begin(protocol)
-
-    def _take(self) -> None:
-        self._incoming.write(self.socket.written[self._taken :])
-        self._taken = len(self.socket.written)
 
     def records(self) -> bytes:
         """What it has encrypted since this was last asked."""
-        return self._outgoing.read()
+        return self._tls.records()
 
     def send(self, size: int) -> None:
         """Encrypt so many bytes of content."""
         begin = len(self.sent) % len(CONTENT)
         piece = (CONTENT + CONTENT)[begin : begin + size]
         self.sent += piece
-        self._tls.write(piece)
+        self._tls.send(piece)
 
     def end(self) -> None:
         """Encrypt its close_notify."""
-        with contextlib.suppress(ssl.SSLWantReadError):
-            self._tls.unwrap()
+        self._tls.end()
         self.has_ended = True
 
     def received(self) -> tuple[bytes, bool]:
         """All content from the gateway, and whether its close_notify has come. To be asked once."""
-        self._take()
-        pieces = []
-        while True:
-            try:
-                pieces.append(self._tls.read(MOST))
-            except ssl.SSLWantReadError:
-                return b"".join(pieces), False
-            except ssl.SSLZeroReturnError:
-                return b"".join(pieces), True
-            if not pieces[-1]:
-                return b"".join(pieces), True
+        return self._tls.received(self.socket.written)
