@@ -24,13 +24,40 @@ Step: TypeAlias = tuple[str, int]
 
 MOST: Final = 4 * READ_SIZE
 """Bytes that uvloop reads at once, at most."""
-SIZES: Final = st.one_of(st.sampled_from((1, 100, RECORD, READ_SIZE, MOST)), st.integers(1, MOST))
+ANY: Final = st.integers(1, MOST)
+SIZES: Final = {
+    "send": st.sampled_from((1, RECORD, READ_SIZE)) | ANY,
+    "send records": st.sampled_from((100, KIB, RECORD)) | st.integers(1, RECORD),
+    "deliver": st.sampled_from((1, READ_SIZE, MOST)) | ANY,
+    "write": ANY,
+}
+"""Of the steps that have a size. What is read at once often holds many records."""
 
 
-def steps(with_size: Sequence[str], without: Sequence[str], most: int) -> st.SearchStrategy[list[Step]]:
-    """Up to `most` steps."""
-    sized = st.tuples(st.sampled_from(with_size), SIZES)
-    return st.lists(st.one_of(sized, st.tuples(st.sampled_from(without), st.just(0))), max_size=most)
+def step(*names: str) -> st.SearchStrategy[Step]:
+    """One of these."""
+    return st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), SIZES.get(name, st.just(0))))
+
+
+def steps(*each: st.SearchStrategy[Step], most: int) -> st.SearchStrategy[list[Step]]:
+    """Up to so many, each kind as often as the others."""
+    return st.lists(st.one_of(*each), max_size=most)
+
+
+COURSES: Final = st.builds(
+    lambda begin, others: [*begin, *others],
+    st.tuples(step("send", "send records"), step("deliver")),  # without data nothing happens
+    steps(
+        step("send", "send records", "write"),
+        step("deliver"),
+        step("turn", "pause", "resume", "bound"),
+        step("close side", "end", "end socket", "close"),
+        most=20,
+    ),
+)
+REACTIONS: Final = steps(
+    step("nothing", "pause", "resume", "bound"), step("close side"), step("write", "close"), most=8
+)
 
 
 @final
@@ -96,7 +123,7 @@ class Course:
                 client.send(size)
         elif action == "send records":
             if not client.has_ended and not self._socket_ends:
-                for _ in range(MOST // max(size, KIB)):
+                for _ in range(min(1000, MOST // size)):
                     client.send(size)
         elif action == "end":
             if not client.has_ended and not self._socket_ends:
@@ -161,15 +188,7 @@ def test_all_content_arrives_once_and_in_order(
             assert len(protocol.ended_after) <= 1
         assert client.received() == (protocol.wrote, protocol.closed_side)
 
-    @given(
-        st.one_of(st.just(0), SIZES),
-        steps(
-            ("send", "send records", "deliver", "write"),
-            ("turn", "pause", "resume", "bound", "end", "end socket", "close side", "close"),
-            30,
-        ),
-        steps(("write",), ("nothing", "pause", "resume", "bound", "close side", "close"), 8),
-    )
+    @given(st.just(0) | SIZES["send"], COURSES, REACTIONS)
     def whole(early: int, course_steps: list[Step], reactions: list[Step]) -> None:
         clocks.run(law(early, course_steps, reactions))
 
