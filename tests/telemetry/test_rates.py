@@ -13,6 +13,7 @@ from gateway.core.dialect import RequestedKind
 from gateway.runtime.parts import SMALL
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.recent import NO_RATES, Rates, RequestCounts, ServiceRates
+from tests.kit import clocks
 from tests.telemetry.builders import record, snapshot_holder
 
 SERVED = (RequestedKind.EXACT, NegotiationResult.SERVED)
@@ -117,26 +118,24 @@ def test_counts_of_a_worker_process_are_among_them() -> None:
     assert rates.of("baremetal").by_backend == {"old": 3.0}
 
 
-async def test_samples_are_taken_from_the_start_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rates, "every", 0.001)
+def test_samples_are_taken_from_the_start_to_the_end() -> None:
     taken = 0
-    enough = asyncio.Event()
 
     def counts() -> dict[str, RequestCounts]:
         nonlocal taken
         taken += 1
-        if taken == 3:
-            enough.set()
         return {}
 
-    rates = Rates(counts)
-    rates.start()
-    await enough.wait()
-    rates.close()
-    rates.close()
-    after = taken
-    await asyncio.sleep(0.01)
-    assert taken == after
+    async def course() -> None:
+        rates = Rates(counts)
+        rates.start()
+        await asyncio.sleep(2.5 * Rates.every)
+        rates.close()
+        rates.close()
+        await asyncio.sleep(10 * Rates.every)
+
+    clocks.run(course())
+    assert taken == 3
 
 
 class ManyServices(dict[str, RequestCounts]):
